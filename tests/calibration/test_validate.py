@@ -117,6 +117,6 @@ def test_validate_accepts_the_costs_that_calibrate_writes(run: Run, tmp_path: Pa
     validation = CliRunner().invoke(app, ["calibrate", str(run.path), "-o", str(costs)])
     assert validation.exit_code == 0, validation.output
     assert costs.read_text(encoding="utf-8").startswith("# Costs of transfers")
-    validation = CliRunner().invoke(app, ["validate", str(run.path), "--costs", str(costs), "--json"])
+    validation = CliRunner().invoke(app, ["validate", str(costs), str(run.path), "--json"])
     assert validation.exit_code == 0, validation.output
     assert json.loads(validation.stdout)["of_points"]["median"] < 0.05

@@ -191,8 +191,8 @@ def test_two_runs_are_compared(finished):
 
 def test_fit_predicts_inside_and_rejects_outside_the_measured_range(finished):
     inside = json.loads(_in(finished, "fit", "tiny", "--against", "files", "--at", "2.5", "--json").stdout)
-    assert len(inside) == 3
-    assert all(curve["predictions"][0]["throughput_bytes_per_s"] > 0 for curve in inside)
+    assert (inside["format"], inside["version"], len(inside["curves"])) == ("venturi-fit", 1, 3)
+    assert all(curve["predictions"][0]["throughput_bytes_per_s"] > 0 for curve in inside["curves"])
     outside = _in(finished, "fit", "tiny", "--against", "files", "--at", "400")
     assert outside.returncode == 1
     assert "400" in outside.stderr and "extrapol" in outside.stderr

@@ -145,7 +145,8 @@ def test_an_unknown_criterion_is_rejected():
 def test_the_public_names_match_the_expected_list():
     assert set(venturi.model.__all__) == {
         "DEFAULT_SEARCH", "EXHAUSTIVE_SEARCH", "FAMILIES", "NULL_SURFACES", "PAPER_FAMILIES", "SURFACES",
-        "SURFACES_WITH_STREAMS", "Curve", "RankedFit", "Family", "FamilyMean", "Fit", "Goodness", "ParameterInterval", "Prediction",
+        "SURFACES_WITH_STREAMS", "Curve", "RankedFit", "Family", "FamilyMean", "Fit", "Goodness", "HeldOutErrors", "Holds",
+        "NewPoints", "ParameterInterval", "SavedFit", "held_out_errors", "verdict", "Prediction",
         "Ranking", "RejectedFit", "Search", "Span", "Terms", "cross_validate", "families_for", "family_named", "family_of",
         "fit", "fit_many", "assess", "mean_over_curves", "profile", "profile_many", "rank", "rank_many",
     }  # fmt: skip

@@ -1,8 +1,9 @@
-"""Comparison of the simulator with measured runs: ``calibrate`` estimates its parameters, ``validate`` computes its errors.
+"""Comparison of models with measured runs: ``calibrate`` estimates parameters, ``validate`` and ``validate_fit`` compute errors.
 
-Both simulate the plan of the run in virtual time. ``calibrate`` fits the parameters of :mod:`venturi.cost` that the
-measured times determine, and predicts the times of points that were held out of the fit. The cost formulas
-(``crates/sim``) and printing are elsewhere.
+``calibrate`` and ``validate`` simulate the plan of the run in virtual time. ``calibrate`` fits the parameters of
+:mod:`venturi.cost` that the measured times determine, and predicts the times of points that were held out of the fit.
+``validate_fit`` compares fitted curves with a run that they have not seen. The cost formulas (``crates/sim``) and
+printing are elsewhere.
 
 Read :func:`calibrate` first, then :class:`Model`.
 """

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from venturi.cost import CostParameters
+from venturi.model import HeldOutErrors, Holds
 
 __all__ = [
     "Calibration",
@@ -212,6 +213,11 @@ class Validation:
         As in :class:`Calibration`; ``repeatability`` covers all points.
     hold_out, seed
         Only the points that a calibration with these arguments held out are compared. All points if ``hold_out`` is 0.
+    errors
+        Errors of the points with their bias. An interval is the simulated time with the errors that the calibration
+        assumes: the error of the point and the error of a perfect model, for normal log times.
+    holds, rule
+        The verdict, and the rule that decided.
     """
 
     run: str
@@ -227,3 +233,6 @@ class Validation:
     floor: Errors
     hold_out: float
     seed: int
+    errors: HeldOutErrors
+    holds: Holds
+    rule: str

@@ -9,6 +9,7 @@ import numpy as np
 from venturi.analysis.format import format_factor_name, format_factor_value, plural
 from venturi.analysis.section import Column, Figure, Panel, ReportSection, Scalar, Series, Table
 from venturi.calibration.calibrate import errors_of
+from venturi.calibration.fit_validation_section import error_columns, error_row, holds_sentence
 from venturi.calibration.format import value_text
 from venturi.calibration.result import (
     Calibration,
@@ -19,6 +20,7 @@ from venturi.calibration.result import (
     TransferComparison,
     Validation,
 )
+from venturi.model.held_out import LEVEL
 
 __all__ = ["GOOD_MEDIAN", "GOOD_P90", "calibration_section", "validation_section"]
 
@@ -59,8 +61,8 @@ def validation_section(result: Validation) -> ReportSection:
     return ReportSection(
         name="validation",
         title="Simulation compared with the measurement",
-        sentence=f"{_verdict(result.of_points, result.floor, 'held out' if result.hold_out else '')} {_against_naive(result.of_points, result.naive)}",
-        tables=(_validated(result), *_groups(result), _worst(result), _predictions(result)),
+        sentence=f"{holds_sentence(result.holds, result.rule)} {_verdict(result.of_points, result.floor, 'held out' if result.hold_out else '')} {_against_naive(result.of_points, result.naive)}",
+        tables=(_validated(result), _held_out(result), *_groups(result), _worst(result), _predictions(result)),
         figures=_figures("validation", {"points": list(result.points)}, result.transfers),
         note=f"With {with_costs}.{left_out}",
     )
@@ -197,6 +199,15 @@ def _validated(result: Validation) -> Table:
         _errors_row("one trial, from the others of its point", result.repeatability),
     )
     return Table("validation-errors", "Relative errors of times", _ERRORS, tuple(row for row in rows if row[1]))
+
+
+def _held_out(result: Validation) -> Table:
+    return Table(
+        "validation-verdict",
+        "Bias and intervals of simulated times",
+        error_columns(LEVEL),
+        (error_row("points held out" if result.hold_out else "points", result.errors),),
+    )
 
 
 def _predictions(result: Calibration | Validation) -> Table:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from venturi.calibration.calibrate import errors_of, floor, repeatability, split
+from venturi.calibration.calibrate import MODEL_ERROR, errors_of, floor, repeatability, split
 from venturi.calibration.naive import naive_s
 from venturi.calibration.observations import Moved, measured, medians, points_of
 from venturi.calibration.result import CalibrationPoint, Predicted, TransferComparison, Validation
@@ -15,8 +16,11 @@ from venturi.calibration.simulator import Model
 from venturi.cost import CostParameters
 from venturi.errors import SampleError, ScenarioError
 from venturi.messages import one_of
+from venturi.model import HeldOutErrors, held_out_errors, verdict
+from venturi.model.held_out import LEVEL
 from venturi.plan import Header
 from venturi.run import Run
+from venturi.stats.quantiles import normal_reach
 
 __all__ = ["validate"]
 
@@ -31,6 +35,7 @@ def validate(
     costs: str = "",
     hold_out: float = 0.0,
     seed: int = 1,
+    calibrated_on: Collection[str] = (),
     engine: Path | None = None,
 ) -> Validation:
     """Simulate the plan of a run, and compare each transfer with the measured one.
@@ -44,6 +49,9 @@ def validate(
     hold_out, seed
         Arguments of the calibration that produced the costs. Only the points that it held out are compared. All points
         if ``hold_out`` is 0.
+    calibrated_on
+        Names of the runs that the costs were estimated from. If this run is one of them and no points were held out,
+        there is no verdict.
     engine
         Path of the engine. Default: search for it.
 
@@ -88,6 +96,10 @@ def validate(
         Predicted(point, hold_out > 0, _time(times.get(key)), _time(before.get(key)), naive_s(point))
         for key, point in by_key.items()
     )
+    errors = _errors(predicted)
+    holds, rule = verdict(errors)
+    if hold_out == 0 and model.name in calibrated_on:
+        holds, rule = "unknown", "the costs were estimated from this run, so these are not errors of predictions"
     return Validation(
         run=model.name,
         costs=costs,
@@ -102,6 +114,21 @@ def validate(
         floor=floor(points),
         hold_out=hold_out,
         seed=seed,
+        errors=errors,
+        holds=holds,
+        rule=rule,
+    )
+
+
+def _errors(predicted: Sequence[Predicted]) -> HeldOutErrors:
+    """Return the errors of simulated times, with the intervals that the calibration assumes."""
+    known = [(one.calibrated_s, one.point) for one in predicted if one.calibrated_s is not None]
+    factors = [math.exp(normal_reach(LEVEL) * math.hypot(point.error, MODEL_ERROR)) for _, point in known]
+    return held_out_errors(
+        [time for time, _ in known],
+        [point.time_s for _, point in known],
+        [time / factor for (time, _), factor in zip(known, factors, strict=True)],
+        [time * factor for (time, _), factor in zip(known, factors, strict=True)],
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Group
 
 from venturi.cli.options import RUNS, JsonFlag, Runs
-from venturi.cli.outcome import print_data, print_json
+from venturi.cli.outcome import check_output, print_data, print_json, print_status, report_write_errors
 from venturi.errors import FitError, ScenarioError, UnitError
 from venturi.messages import one_of
 from venturi.run import Run, resolve_run
@@ -39,6 +41,12 @@ def fit(
         bool, typer.Option("--extrapolate", help="Allow --at outside the measured range.")
     ] = False,
     level: Annotated[float, typer.Option(help="Level of the confidence intervals.", min=0.5, max=0.9999)] = 0.95,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="JSON file for the fitted curves, for `venturi validate`.", dir_okay=False
+        ),
+    ] = None,
     runs: Runs = RUNS,
     as_json: JsonFlag = False,
 ) -> None:
@@ -52,9 +60,12 @@ def fit(
     exponential-difference, gaussian and gaussian-2; and setup, share, share-capped, window, saturating, overload,
     loss-mathis, loss-pftk, rtt-mathis and rtt-pftk.
 
-    Example: `venturi fit my-disk --against files --at 8`
+    Examples: `venturi fit my-disk --against files --at 8`, `venturi fit my-disk -o fit.json`
     """
+    if output is not None:
+        check_output(output)
     from venturi.analysis import AnalyseOptions, analyse  # scipy takes seconds to import
+    from venturi.calibration.fit_document import fit_document
     from venturi.cli.fitted import FittedCurve
 
     for name in family or ():
@@ -64,9 +75,8 @@ def fit(
         raise ScenarioError(
             [("--at", "expected --against, found none; name a factor, such as --against files")], "fit"
         )
-    analysis = analyse(
-        Run.open(resolve_run(run, runs)), AnalyseOptions(fits=False, against=None if against is None else (against,))
-    )
+    fitted = Run.open(resolve_run(run, runs))
+    analysis = analyse(fitted, AnalyseOptions(fits=False, against=None if against is None else (against,)))
     if not analysis.points:
         raise FitError(f"{run}: expected measured points, found none: {analysis.conclusion}")
     if not analysis.curves:
@@ -80,10 +90,17 @@ def fit(
         FittedCurve.fit(curve, family or ["all"], criterion, at=positions, extrapolate=extrapolate, level=level)
         for curve in analysis.curves
     ]
+    document = fit_document(fitted, [result.as_json() for result in results])
     if as_json:
-        print_json([result.as_json() for result in results])
+        print_json(document)
     else:
         print_data(Group(*(result.render() for result in results)))
+    if output is not None:
+        with report_write_errors(output):
+            output.write_text(
+                json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+            )
+        print_status(f"wrote {output}")
 
 
 def _parse_quantity(text: str, factor: str) -> float:

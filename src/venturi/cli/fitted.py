@@ -13,6 +13,7 @@ from rich.text import Text
 
 from venturi.analysis import Criterion, FittedCurves, chosen_families, rank_curve
 from venturi.analysis.format import format_factor_value
+from venturi.calibration.fit_document import saved_values
 from venturi.model import ParameterInterval, Prediction, RankedFit, Ranking, profile
 from venturi.units import format_bytes, format_rate
 
@@ -102,12 +103,16 @@ class FittedCurve:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the curve as JSON values in base units. Values that are not finite are null."""
+        """Return the curve as JSON values in base units. Values that are not finite are null.
+
+        :func:`venturi.calibration.fit_document.read_fit` reads them.
+        """
         return {
             "against": self.curve.against,
             "others": dict(self.curve.others),
             "x": list(self.curve.x),
             "throughput_bytes_per_s": list(self.curve.y_bytes_per_s),
+            "error_bytes_per_s": list(self.curve.error_bytes_per_s),
             "criterion": self.ranking.criterion,
             "fits": [_fit_json(entry) for entry in self.ranking.entries],
             "best_intervals": {
@@ -155,9 +160,7 @@ def _table(ranking: Ranking) -> Table:
 def _fit_json(entry: RankedFit) -> dict[str, Any]:
     fit, good = entry.fit, entry.fit.goodness
     return {
-        "family": fit.family.name,
-        "formula": fit.family.formula,
-        "parameters": {name: _finite(value) for name, value in fit.parameters.items()},
+        **saved_values(fit),
         "standard_errors": {name: _finite(value) for name, value in fit.standard_errors.items()},
         "r2": _finite(good.r_squared),
         "adjusted_r2": _finite(good.r_squared_adjusted),

@@ -81,7 +81,7 @@ def plan(
         else study_backend(scenario) or default_backend(loaded.testbed, expanded.header)
     )
     cost = estimate(expanded.header, moving=partial(estimate_transfer_s, expanded))
-    targeted = Plan(targeted_header(expanded.header, hosts), expanded.lines)
+    targeted = Plan(targeted_header(expanded.header, hosts), expanded.lines, expanded.notes)
     if probe:
         if lines or submit is not None or output is not None:
             raise PlanError(
@@ -178,6 +178,7 @@ def _summary(expanded: Plan, cost: PlanEstimate, contacts: list[tuple[str, str]]
             f"{header.name}, seed {header.seed}"
             + (f", sizes scaled by {header.scale:g}" if header.scale != 1 else ""),
         ),
+        *(("from", note) for note in expanded.notes),
         ("trials", f"{cost.trials:,}"),
         ("transfers", "not fixed by the plan" if cost.transfers is None else f"{cost.transfers:,}"),
         ("bytes moved", "not fixed by the plan" if cost.bytes is None else format_bytes(cost.bytes)),
@@ -201,6 +202,7 @@ def _as_json(expanded: Plan, cost: PlanEstimate, problem: str | None) -> dict[st
         "disk_bytes": dict(cost.disk_bytes),
         "time_s": cost.time_s,
         "assumption": cost.assumption,
+        "notes": list(expanded.notes),
         "fits": problem is None,
         "problem": problem,
         **find_contacts(expanded).to_json(),

@@ -12,12 +12,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from venturi.cli.options import RUNS, JsonFlag, Runs, Set, option_quantity
-from venturi.cli.outcome import print_data, print_json, print_status
-from venturi.errors import UnitError
+from venturi.cli.options import RUNS, Hosts, JsonFlag, Runs, Scratch, Set, Yes, option_quantity
+from venturi.cli.outcome import Exit, print_data, print_json, print_status
+from venturi.errors import PlanError, UnitError
 
 if TYPE_CHECKING:
+    from venturi.cli.predict_confirm import ConfirmOptions
     from venturi.prediction import LoadPrediction, LoadRequest
+    from venturi.prediction.confirm import Confirmation
     from venturi.prediction.predict import OnProgress
     from venturi.run import Run
     from venturi.scenario import Scenario
@@ -75,8 +77,54 @@ def predict(
         Path | None,
         typer.Option(help="Costs file from `venturi calibrate` that replaces the costs of the plan.", dir_okay=False),
     ] = None,
+    p95: Annotated[
+        str | None,
+        typer.Option(
+            "--p95",
+            metavar="DURATION",
+            help="Required 95th percentile of the time from the intended start to the end. Default: no requirement.",
+            show_default=False,
+        ),
+    ] = None,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm",
+            help="Then measure the limit with loads near the prediction, in runs on the backend --on, and compare.",
+        ),
+    ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            help="With --confirm: hosts, lab or sim. Default: the backend of the run, or of the testbed.",
+            show_default=False,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            metavar="DURATION",
+            help="With --confirm: time of all probes with their preparation. Default: 5 min; no limit in a simulation.",
+            show_default=False,
+        ),
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            "--probe",
+            metavar="DURATION",
+            help="With --confirm: duration of a probe. Default: long enough for a decision, within --time.",
+            show_default=False,
+        ),
+    ] = None,
+    max_probes: Annotated[int, typer.Option(help="With --confirm: largest number of probes.", min=1, max=100)] = 16,
     set_: Set = None,
+    scratch: Scratch = None,
     runs: Runs = RUNS,
+    hosts: Hosts = None,
+    yes: Yes = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -84,9 +132,11 @@ def predict(
 
     The scenario or run gives testbed, mover, endpoints and sizes. The load replaces the times of its workload. The result has the answer with its probability, the
     greatest rate, latencies, the resources by their largest rates, and the needed capacities.
-    With a measured run, it includes the error of the simulator on this run.
+    With a measured run, it includes the error of the simulator on this run. With --confirm, Venturi then raises the load
+    while it is sustained and lowers it otherwise, and compares the measured limit with the prediction. Ctrl-C keeps the
+    finished probes. Exit code 0 for each result of the comparison, 130 after Ctrl-C.
 
-    Examples: `venturi predict my.toml --rate "600 /min"`, `venturi predict my-lab --rate "10 Gb/s" --costs costs.toml`, `venturi predict my.toml --clients 200`
+    Examples: `venturi predict my.toml --rate "600 /min"`, `venturi predict my-lab --rate "10 Gb/s" --costs costs.toml`, `venturi predict my.toml --clients 200`, `venturi predict my.toml --rate "600 /min" --confirm --on lab --time "5 min"`
     """
     from venturi.prediction import LoadRequest, RequestedRate, predict_load
     from venturi.units import parse_bytes, parse_duration
@@ -99,24 +149,83 @@ def predict(
         think_s=option_quantity("--think", think, parse_duration),
         sizes=tuple(option_quantity("--size", text, parse_bytes) for text in size or []),
         within=within,
+        p95_s=None if p95 is None else option_quantity("--p95", p95, parse_duration),
         duration_s=None if duration is None else option_quantity("--duration", duration, parse_duration),
         seeds=seeds,
         costs=costs,
         changes=tuple(change or ()),
     )
     _check_request(request)
+    options = _confirm_options(
+        request, confirm=confirm, on=on, time=time, probe=probe, max_probes=max_probes, scratch=scratch, runs=runs,
+        hosts=hosts, yes=yes, quiet=quiet or as_json,
+    )  # fmt: skip
     scenario, run = _load(target, set_ or [], change or [], runs)
+    confirmer = None
+    if options is not None:
+        from venturi.cli.predict_confirm import Confirmer
+
+        # Before the prediction, so that a load without a backend fails soon.
+        confirmer = Confirmer.prepare(target, scenario, run, request, options)
     with _progress(quiet=quiet or as_json) as show:
         found = predict_load(scenario, request, run=run, on_progress=show)
+    if confirmer is None:
+        _print(found, as_json=as_json)
+        return
+    if not as_json:
+        print_data(_text(found, with_next=False))
+    confirmed = confirmer.confirm(found)
     if as_json:
-        from venturi.prediction.text import as_json as to_json
-
-        print_json(to_json(found))
+        _print(found, confirmed, as_json=True)
     else:
+        from venturi.cli.predict_confirm import confirmation_text
+
+        print_data(confirmation_text(found, confirmed))
+    if confirmed.failure:
+        print_status(f"venturi: {confirmed.failure}")
+        raise typer.Exit(Exit.ERROR)
+    if confirmed.interrupted:
+        raise typer.Exit(Exit.STOPPED)
+
+
+def _print(found: LoadPrediction, confirmed: Confirmation | None = None, *, as_json: bool) -> None:
+    if not as_json:
         print_data(_text(found))
+        return
+    from venturi.prediction.confirm_text import confirmation_json
+    from venturi.prediction.text import as_json as to_json
+
+    confirmation = {} if confirmed is None else {"confirmation": confirmation_json(found, confirmed)}
+    print_json({**to_json(found), **confirmation})
+
+
+def _confirm_options(
+    request: LoadRequest, *, confirm: bool, on: str | None, time: str | None, probe: str | None, max_probes: int,
+    scratch: Path | None, runs: Path, hosts: Path | None, yes: bool, quiet: bool,
+) -> ConfirmOptions | None:  # fmt: skip
+    """Return the options of ``--confirm``; None without it."""
+    if not confirm:
+        given = {"--on": on, "--time": time, "--probe": probe, "--hosts": hosts, "--scratch": scratch}
+        for name, value in given.items():
+            if value is not None:
+                raise UnitError(f"{name}: expected --confirm, found none; add --confirm, or omit {name}")
+        return None
+    from venturi.cli.predict_confirm import ConfirmOptions
+    from venturi.units import parse_duration
+
+    if request.clients is not None:
+        raise PlanError("--confirm: expected an open load with --rate, found --clients; omit --clients")
+    times = {}
+    for name, text in (("--time", time), ("--probe", probe)):
+        times[name] = None if text is None else option_quantity(name, text, parse_duration)
+        if times[name] == 0:
+            raise UnitError(f'{name}: expected a time above 0 such as "30 s", found 0; use a longer time')
+    return ConfirmOptions(on, times["--time"], times["--probe"], max_probes, scratch, runs, hosts, yes, quiet)
 
 
 def _check_request(request: LoadRequest) -> None:
+    if request.p95_s is not None and request.clients is not None:
+        raise PlanError("--p95: expected an open load with --rate, found --clients; omit one of them")
     if any(size <= 0 for size in request.sizes):
         raise UnitError('--size: expected sizes above 0 such as "1 GB", found 0; use a larger size')
     if request.duration_s is not None and request.duration_s <= 0:
@@ -140,13 +249,27 @@ def _load(target: str, overrides: list[str], changes: list[str], runs: Path) -> 
         written = load_scenario(path, given)
         _report_scale(written.scale)
         given = [*given, *change_overrides(changes, written), "scale=1"]
-        return load_scenario(path, given), None
+        with _naming_changes(changes):
+            return load_scenario(path, given), None
     run = Run.open(resolve_run(target, runs))
     document = run.header["scenario"]
     written = scenario_from(document, target, overrides=overrides, directory=Path.cwd())
     _report_scale(written.scale)
     given = [*overrides, *change_overrides(changes, written), "scale=1"]
-    return scenario_from(document, target, overrides=given, directory=Path.cwd()), run
+    with _naming_changes(changes):
+        return scenario_from(document, target, overrides=given, directory=Path.cwd()), run
+
+
+@contextmanager
+def _naming_changes(changes: list[str]) -> Iterator[None]:
+    """Name ``--change`` in errors of its values."""
+    from venturi.errors import ScenarioError
+    from venturi.prediction.changes import named_as_changes
+
+    try:
+        yield
+    except ScenarioError as error:
+        raise named_as_changes(error, changes) from error
 
 
 def _report_scale(scale: float) -> None:
@@ -169,7 +292,7 @@ def _progress(*, quiet: bool) -> Iterator[OnProgress]:
         yield show
 
 
-def _text(found: LoadPrediction) -> Group:
+def _text(found: LoadPrediction, *, with_next: bool = True) -> Group:
     from venturi.prediction.text import lines, sentence
 
     parts: list[Text | Table] = [Text(sentence(found), style="bold"), *map(Text, lines(found))]
@@ -180,7 +303,8 @@ def _text(found: LoadPrediction) -> Group:
     elif found.probability is not None:
         parts.append(Text(f"For {_requested(found)}, every resource is at most 80 % busy: nothing to buy."))
     parts += [Text(f"Caveat: {caveat}") for caveat in found.caveats]
-    parts.append(Text(f"Next: {found.next_step}"))
+    if with_next:
+        parts.append(Text(f"Next: {found.next_step}"))
     return Group(*parts)
 
 

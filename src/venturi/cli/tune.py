@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from venturi.cli.options import RUNS, Hosts, JsonFlag, On, Runs, Scratch, Set, Yes, option_quantity
-from venturi.cli.outcome import Exit, print_data, print_json, print_status
+from venturi.cli.outcome import print_data, print_json, print_status
 from venturi.errors import PlanError
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ def tune(
     Examples: `venturi tune my.toml --on sim`, `venturi tune my.toml --mover xrdcp --time "2 min"`, `venturi tune dtn1:/scratch dtn2:/data`
     """
     from venturi.cli.backend_choice import choose_backend
+    from venturi.cli.scenario_executor import scenario_executor
     from venturi.cli.source import load, study_backend
     from venturi.cli.tune_endpoints import endpoint_scenario
     from venturi.tuning import ScenarioBackend, find_controller, tune_scenario
@@ -104,7 +104,7 @@ def tune(
     chosen = choose_backend(loaded, expand(loaded).header, on or study_backend(target), "tune", hosts)
     simulated = chosen == "sim"
     time_s = limit_s or (math.inf if simulated else DEFAULT_TIME_S)
-    real = _executor(chosen, scratch=scratch, runs=runs, hosts=hosts, yes=yes, quiet=quiet or as_json)
+    real = scenario_executor(chosen, scratch=scratch, runs=runs, hosts=hosts, yes=yes, quiet=quiet or as_json)
     trials = SIMULATED_TRIALS if simulated else REAL_TRIALS
     backend = ScenarioBackend(scenario, _simulate if simulated else real, trials=trials, reseed=simulated)
     show = None if quiet or as_json else _show
@@ -126,28 +126,6 @@ def _simulate(scenario: Scenario) -> Run:
     from venturi.simulation import simulate
 
     return simulate(scenario)
-
-
-def _executor(
-    on: str, *, scratch: Path | None, runs: Path, hosts: Path | None, yes: bool, quiet: bool
-) -> Callable[[Scenario], Run]:
-    """Return a function that executes a scenario like ``venturi run``. Consent counts for all probes."""
-    from venturi.cli.run import run_scenario
-    from venturi.run import Run
-
-    consents = [yes]
-
-    def execute(scenario: Scenario) -> Run:
-        path, outcome, _ = run_scenario(
-            scenario, on=on, scratch=scratch, runs=runs, quiet=quiet, yes=consents[0], hosts=hosts
-        )
-        consents[0] = True
-        if outcome.state == "stopped":
-            print_status("interrupted; run the command again to start over")
-            raise typer.Exit(Exit.STOPPED)
-        return Run.open(path)
-
-    return execute
 
 
 def _show(number: int, settings: TunedSettings, probe: TuneProbe | None) -> None:

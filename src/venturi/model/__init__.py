@@ -12,6 +12,8 @@ Pure numerics on arrays. The package does not depend on backends or runs, and pr
 `profile`                 profile-likelihood intervals of the parameters
 `rank`, `rank_many`       all families on one or many curves by R², adjusted R², AICc or cross-validation -> `Ranking`
 `mean_over_curves`        mean R² by family over curves, the form of table III of document 000
+`SavedFit`                a fit without its points, which predicts new measurements with an interval
+`held_out_errors`         errors of predictions for measurements that a model has not seen; `verdict` decides
 `SURFACES`                rate over size and files together, ranked by `rank` against a constant and a power product
 ========================  ==========================================================================================
 
@@ -40,8 +42,10 @@ from venturi.model.families import FAMILIES, PAPER_FAMILIES, families_for, famil
 from venturi.model.family import Family, Span, Terms
 from venturi.model.fit import Fit, Prediction, RejectedFit, fit, fit_many
 from venturi.model.goodness import Goodness, assess
+from venturi.model.held_out import HeldOutErrors, Holds, held_out_errors, verdict
 from venturi.model.profile import ParameterInterval, profile, profile_many
 from venturi.model.rank import FamilyMean, RankedFit, Ranking, cross_validate, mean_over_curves, rank, rank_many
+from venturi.model.saved import NewPoints, SavedFit
 from venturi.model.surface import NULL_SURFACES, SURFACES, SURFACES_WITH_STREAMS
 
 __all__ = [
@@ -57,11 +61,15 @@ __all__ = [
     "FamilyMean",
     "Fit",
     "Goodness",
+    "HeldOutErrors",
+    "Holds",
+    "NewPoints",
     "ParameterInterval",
     "Prediction",
     "RankedFit",
     "Ranking",
     "RejectedFit",
+    "SavedFit",
     "Search",
     "Span",
     "Terms",
@@ -72,9 +80,11 @@ __all__ = [
     "family_of",
     "fit",
     "fit_many",
+    "held_out_errors",
     "mean_over_curves",
     "profile",
     "profile_many",
     "rank",
     "rank_many",
+    "verdict",
 ]

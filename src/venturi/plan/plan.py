@@ -22,7 +22,10 @@ class Plan:
     lines
         Actor lines; each iteration yields the same lines. It can generate the lines, or read them from a file, so a plan of
         a million transfers needs little memory.
+    notes
+        Facts about the inputs of the plan, for the user. The file of a plan does not contain them.
     """
 
     header: Header
     lines: Iterable[ActorLine]
+    notes: tuple[str, ...] = ()

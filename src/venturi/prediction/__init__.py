@@ -2,8 +2,9 @@
 
 It has three layers: bounds of the resources (:mod:`venturi.prediction.resources`), queueing theory
 (:mod:`venturi.prediction.stations`), and replays in the simulator (:mod:`venturi.prediction.replay`). Calibration and
-its errors are in :mod:`venturi.calibration`. Printing is in :mod:`venturi.cli`. Runs near the limit that confirm a
-prediction, and models that were fitted to another run, are not part of it. Read :func:`predict_load` first.
+its errors are in :mod:`venturi.calibration`. Runs near the limit confirm a prediction (:mod:`venturi.prediction.confirm`).
+Printing is in :mod:`venturi.cli`. Models that were fitted to another run are not part of it. Read :func:`predict_load`
+first.
 """
 
 from venturi.prediction.predict import predict_load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from venturi.errors import ScenarioError
 from venturi.messages import one_of
 from venturi.scenario import HostTable, LinkTable, Scenario, ServiceTable, StorageTable
 
-__all__ = ["change_overrides"]
+__all__ = ["change_overrides", "named_as_changes"]
 
 _TABLES: Mapping[str, type[Any]] = {
     "link": LinkTable,
@@ -37,6 +38,27 @@ def change_overrides(changes: Iterable[str], scenario: Scenario) -> list[str]:
         If a text is no change, or if its link, storage, host, service or key does not exist.
     """
     return [_override(change, scenario) for change in changes]
+
+
+def named_as_changes(error: ScenarioError, changes: Iterable[str]) -> ScenarioError:
+    """Return an error of overrides from :func:`change_overrides` that names ``--change`` instead of ``--set``.
+
+    Examples
+    --------
+    >>> error = ScenarioError([("testbed.link.wan.rate", "expected a rate (from --set testbed.link.wan.rate)")])
+    >>> print(named_as_changes(error, ["link.wan.rate=9"]))
+    scenario: testbed.link.wan.rate: expected a rate (from --change link.wan.rate)
+    """
+    problems = error.problems
+    for change in changes:
+        key = change.partition("=")[0].strip()
+        # A path can start with another one: link.wan.rate and link.wan.rate_down.
+        own = re.compile(rf"--set testbed\.{re.escape(key.removeprefix('testbed.'))}(?![\w.-])")
+        problems = [
+            tuple(own.sub(lambda _, key=key: f"{SOURCE} {key}", text) for text in problem)  # type: ignore[misc]
+            for problem in problems
+        ]
+    return ScenarioError(problems, error.source)
 
 
 def _override(change: str, scenario: Scenario) -> str:

@@ -26,6 +26,7 @@ from venturi.prediction.uncertainty import Probability, draw_costs, jeffreys, ti
 from venturi.run import Run
 from venturi.scenario import Scenario
 from venturi.stats import student_interval
+from venturi.units import format_duration
 
 __all__ = ["predict_load"]
 
@@ -150,6 +151,7 @@ def _prediction(
         growth=_growth(replays) if opens else None,
         backlog=_backlog(replays, found.span) if opens else (),
         within=request.within,
+        p95_s=request.p95_s,
         duration_s=found.span.duration_s,
         transfers=found.span.transfers,
         seeds=len(replays),
@@ -181,6 +183,7 @@ def _seeds(load: OfferedLoad, request: LoadRequest, basis: MeasuredBasis) -> _Se
 def _simulate_open(
     system: LoadSystem, request: LoadRequest, seeds: _Seeds, per_s: float, show: OnProgress
 ) -> _Simulated:
+    _check_p95(system, request)
     span = horizon(system.load, per_s, system.longest_s, request.duration_s, system.limits[0].fraction)
     if request.duration_s is not None and not FEWEST_TRANSFERS <= span.transfers <= MOST_TRANSFERS:
         raise PlanError(
@@ -189,11 +192,35 @@ def _simulate_open(
         )
     replays = []
     for seed, (load, time_factor) in enumerate(zip(seeds.loads, seeds.time_factor, strict=True), 1):
-        replays.append(replay_seed(load, span, seed, within=request.within, time_factor=time_factor))
+        replays.append(_replay(load, span, seed, request, time_factor))
         show("load", seed, len(seeds.loads))
     found, bottlenecks = _limit(system, request, seeds, show)
     spread = math.exp(TAIL * seeds.deviation)
     return _Simulated(replays, span, Estimate(found.per_s, found.low / spread, found.high * spread), bottlenecks)
+
+
+def _replay(
+    load: OfferedLoad, span: Horizon, seed: int, request: LoadRequest, time_factor: float = 1.0
+) -> SeedReplay:
+    """Replay a seed with all requirements of the request."""
+    found = replay_seed(load, span, seed, within=request.within, time_factor=time_factor)
+    if request.p95_s is None or found.latency_s[1] <= request.p95_s:
+        return found
+    return dataclasses.replace(found, sustained=False)
+
+
+def _check_p95(system: LoadSystem, request: LoadRequest) -> None:
+    """Reject a requirement that no load meets, however small."""
+    if request.p95_s is None:
+        return
+    # At most 5 % of the transfers can take longer.
+    longer = math.fsum(kind.fraction for kind in system.load.kinds if system.alone_s[kind] > request.p95_s)
+    if longer > 0.05:
+        alone = format_duration(system.longest_s)
+        raise PlanError(
+            f"--p95: expected more than the {alone} of a transfer without other load,"
+            f" found {format_duration(request.p95_s)}; use a longer time, or smaller transfers"
+        )
 
 
 def _limit(
@@ -206,10 +233,7 @@ def _limit(
         return horizon(system.load, per_s, system.longest_s, request.duration_s, system.limits[0].fraction)
 
     def holds(per_s: float) -> Sequence[bool]:
-        return [
-            replay_seed(load, span(per_s), seed, within=request.within).sustained
-            for seed, load in enumerate(loads, 1)
-        ]
+        return [_replay(load, span(per_s), seed, request).sustained for seed, load in enumerate(loads, 1)]
 
     found = greatest_rate(holds, system.limits[0].per_s, on_rate=lambda done: show("greatest rate", done, None))
     above = replay_seed(system.load, span(OVERLOAD * found.per_s), 1, within=request.within, explain=True)

@@ -40,6 +40,7 @@ __all__ = [
     "SeedReplay",
     "closed_horizon",
     "horizon",
+    "in_progress",
     "replay_clients",
     "replay_seed",
     "summarise_transfers",
@@ -240,7 +241,7 @@ def summarise_transfers(
         failed=float(np.mean(~good)),
         latency_s=(float(quantiles[0]), float(quantiles[1]), float(quantiles[2])),
         mean_latency_s=float(latency_s.mean()) if len(latency_s) else math.nan,
-        backlog=tuple(map(float, _in_progress(start_s, left_s, np.ones(len(sizes)), grid))),
+        backlog=tuple(map(float, in_progress(start_s, left_s, np.ones(len(sizes)), grid))),
         sustained=_sustains(found, left_s, grid, within),
         bottlenecks=found.bottlenecks,
     )
@@ -248,7 +249,7 @@ def summarise_transfers(
 
 def _growth(start_s: FloatArray, left_s: FloatArray, sizes: FloatArray, grid: FloatArray) -> float:
     """Return the growth of the backlog as a fraction of the requested bytes."""
-    backlog_bytes = _in_progress(start_s, left_s, sizes, grid)
+    backlog_bytes = in_progress(start_s, left_s, sizes, grid)
     quarter = GRID // 4
     second, last = backlog_bytes[quarter : 2 * quarter + 1].mean(), backlog_bytes[3 * quarter :].mean()
     return float(last - second) / (float(sizes.sum()) / 2)
@@ -281,8 +282,21 @@ def _sustains_part(
     return complete and _growth(start_s, left_s[part], sizes, grid) <= _most_growth(sizes, deviations)
 
 
-def _in_progress(start_s: FloatArray, end_s: FloatArray, weights: FloatArray, grid: FloatArray) -> FloatArray:
-    """Return the sum of the weights of the transfers that are due but have not ended, at each time of the grid."""
+def in_progress(start_s: FloatArray, end_s: FloatArray, weights: FloatArray, grid: FloatArray) -> FloatArray:
+    """Return the sum of the weights of the transfers that are due but have not ended, at each time of the grid.
+
+    Parameters
+    ----------
+    start_s, end_s, weights
+        Intended start, ascending; end; and weight; shape (n,).
+    grid
+        Times in s, shape (m,).
+
+    Examples
+    --------
+    >>> in_progress(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([5.0, 7.0]), np.array([0.5, 1.5, 2.5]))
+    array([ 5., 12.,  5.])
+    """
     order = np.argsort(end_s)
     started = np.concatenate(([0.0], np.cumsum(weights)))[np.searchsorted(start_s, grid, side="right")]
     ended = np.concatenate(([0.0], np.cumsum(weights[order])))[np.searchsorted(end_s[order], grid, side="right")]

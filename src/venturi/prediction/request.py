@@ -24,6 +24,8 @@ class LoadRequest:
         Sizes in bytes, instead of the sizes of the workload.
     within
         Fraction of the requested bytes that must complete.
+    p95_s
+        Largest quantile 0.95 of the time from the intended start to the end; None: no limit.
     duration_s
         Simulated duration; None: long enough for a decision.
     seeds
@@ -39,6 +41,7 @@ class LoadRequest:
     think_s: float = 0.0
     sizes: tuple[int, ...] = ()
     within: float = 0.95
+    p95_s: float | None = None
     duration_s: float | None = None
     seeds: int = 10
     costs: Path | None = None

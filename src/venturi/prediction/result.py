@@ -96,6 +96,8 @@ class LoadPrediction:
         Time in seconds and mean number of transfers that are due but not complete. Empty for clients.
     within
         Fraction of the requested bytes that must complete.
+    p95_s
+        Required quantile 0.95 of the time since the intended start; None: no requirement.
     duration_s, transfers, seeds
         Duration and number of transfers of each simulation, and number of simulations.
     kinds
@@ -132,6 +134,7 @@ class LoadPrediction:
     growth: Estimate | None
     backlog: tuple[tuple[float, float], ...]
     within: float
+    p95_s: float | None
     duration_s: float
     transfers: int
     seeds: int

@@ -197,4 +197,4 @@ def next_step(sustained: Sustained, basis: MeasuredBasis, needed: Sequence[Purch
         return "Measure this path, and predict from the run: venturi run SCENARIO, then venturi predict RUN."
     if basis.origin is None and basis.run is not None:
         return f"Calibrate the costs: venturi calibrate {basis.run.path.name} -o costs.toml, then use --costs costs.toml."
-    return "Measure near the limit, and compare with this prediction."
+    return "Measure near the limit, and compare with this prediction: add --confirm."

@@ -52,6 +52,8 @@ def lines(found: LoadPrediction) -> list[str]:
     since = "since the intended start" if found.clients is None else "of a transfer"
     quantiles = ", ".join(f"{name} {_between(one, format_duration)}" for name, one in found.latency_s.items())
     text.append(f"Time {since}: {quantiles}.")
+    if found.p95_s is not None:
+        text.append(f"Required: a p95 of at most {format_duration(found.p95_s)}. The limit meets it.")
     if found.failed:
         text.append(f"Failed transfers, mostly by the timeout: {100 * found.failed:.2g} %.")
     if found.growth is not None:

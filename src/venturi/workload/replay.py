@@ -1,4 +1,4 @@
-"""Workload ``replay``: repeat the transfers of a recorded run or a trace at their recorded times (open loop).
+"""Workload ``replay``: repeat the transfers of a recorded run, a trace or a log at their recorded times (open loop).
 
 A recorded closed loop becomes an open loop: a transfer starts at its recorded time, independent of the duration of other
 transfers. So replays of one trace are directly comparable.
@@ -17,6 +17,7 @@ from venturi.messages import Problem
 from venturi.scenario.fields import Duration, Moment, Number, ScenarioTable, Text, Whole
 from venturi.testbed.plan import ResolvedTestbed
 from venturi.workload.base import OPTIONS, Workload
+from venturi.workload.transfer_log import EndpointKind, LogFormat
 
 if TYPE_CHECKING:
     from venturi.plan import Plan
@@ -38,7 +39,11 @@ class Replay(Workload):
     kind: Literal["replay"]
     mover: Text = Field(description="The mover.")
     trace: Annotated[Text, Field(min_length=1)] = Field(
-        description="Run directory, or CSV or Parquet file with start_s, source, destination, size_bytes; relative to the scenario file."
+        description="Run directory, CSV or Parquet file with start_s, source, destination, size_bytes, or log of FTS or Rucio (JSON Lines); relative to the scenario file."
+    )
+    format: LogFormat | None = Field(None, description="Format of a log. Default: recognized from its records.")
+    endpoints: EndpointKind | None = Field(
+        None, description="Names in a log: hosts or RSEs. Default: hosts for FTS, RSEs for Rucio."
     )
     map: dict[str, Text] = Field(
         {}, description="Storages of the names in the trace. Default: the storage, host or site of the same name."

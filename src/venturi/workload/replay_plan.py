@@ -33,6 +33,9 @@ __all__ = ["READY", "ReplayLayout", "replay_plan", "resolve_trace", "resolve_tra
 READY = "replay.ready"
 """Counter of hosts with complete datasets."""
 
+MOST_NAMED = 40
+"""Maximum number of unknown names in an error."""
+
 MAX_SIZES = 100_000
 """Maximum number of files of all storages, which the header contains."""
 
@@ -59,11 +62,18 @@ def resolve_trace(
     before = len(problems)
     exchange = Exchange(scenario, replay.mover, replay.options, replay.timeout, parts, problems)
     try:
-        trace = read_trace(replay.path, replay.window.start, replay.window.end, MAX_TRIALS)
+        trace = read_trace(
+            replay.path,
+            replay.window.start,
+            replay.window.end,
+            MAX_TRIALS,
+            log_format=replay.format,
+            endpoints=replay.endpoints,
+        )
     except TraceError as error:
         problems.append(("workload.trace", str(error)))
         return None
-    found = resolve_trace_endpoints(scenario, replay.map, trace.names, problems)
+    found = resolve_trace_endpoints(scenario, replay.map, trace.names, problems, counts=trace.counts())
     if found is None:
         return None
     endpoints = tuple(found[name] for name in trace.names)
@@ -78,11 +88,17 @@ def resolve_trace(
 
 
 def resolve_trace_endpoints(
-    scenario: Scenario, mapping: Mapping[str, str], names: Collection[str], problems: list[Problem]
+    scenario: Scenario,
+    mapping: Mapping[str, str],
+    names: Collection[str],
+    problems: list[Problem],
+    *,
+    counts: Mapping[str, int] | None = None,
 ) -> dict[str, SiteHost] | None:
     """Return the endpoint of each name of a trace, or ``None`` after errors, which are appended to ``problems``.
 
-    ``mapping`` defines some names; the others are storages, hosts or sites of the same name.
+    ``mapping`` defines some names; the others are storages, hosts or sites of the same name. With ``counts``, the number of
+    transfers of each name, several unknown names are one error.
     """
     known: dict[str, list[SiteHost]] = {}
     for name, storage in scenario.testbed.storage.items():
@@ -98,8 +114,23 @@ def resolve_trace_endpoints(
         for name in mapping
         if name not in names
     ]
+    unknown = [name for name in names if name not in mapping and name not in known and name not in BUILT_IN_STORAGES]
+    if counts is not None and len(unknown) > 1:
+        problems.append(("workload.map", _unknown(unknown, counts, known)))
+        return None
     found = {name: _end(name, mapping.get(name, name), known, name in mapping, problems) for name in names}
     return None if len(problems) > before else found
+
+
+def _unknown(names: Collection[str], counts: Mapping[str, int], known: Collection[str]) -> str:
+    """Return one error for all unknown names, with the most frequent ones first."""
+    ordered = sorted(names, key=lambda name: (-counts[name], name))
+    listed = ", ".join(f"{name} ({counts[name]:,})" for name in ordered[:MOST_NAMED])
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return (
+        f"expected names of the storages, hosts and sites: {', '.join(known)}, found {len(ordered)} other names in the"
+        f" trace (number of transfers): {listed}{more}; add their storages to workload.map"
+    )
 
 
 def _end(
@@ -183,6 +214,7 @@ def replay_plan(scenario: Scenario, replay: Replay, layout: ReplayLayout, parts:
             totals=Totals(count, count, int(layout.size_bytes.sum()), _disk_bytes(layout)),
         ),
         _ReplayActorLines(replay, layout),
+        () if layout.trace.log is None else (f"{replay.path.name}: {layout.trace.log.text()}",),
     )
 
 

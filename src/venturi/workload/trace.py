@@ -1,6 +1,6 @@
-"""Reader of recorded runs and trace files, with DuckDB: a million rows in one or two seconds.
+"""Reader of recorded runs, trace files and transfer logs, with DuckDB: a million rows in a few seconds.
 
-A trace is a CSV file with a header line, or a Parquet file, with one row per transfer: ``start_s`` (seconds from any
+:mod:`venturi.workload.transfer_log` reads logs of FTS and Rucio. Any other trace is a CSV file with a header line, or a Parquet file, with one row per transfer: ``start_s`` (seconds from any
 origin), ``source`` and ``destination`` (names), ``size_bytes``, and optionally ``duration_s``. Other columns are ignored.
 """
 
@@ -18,6 +18,7 @@ from venturi.errors import RunError
 from venturi.messages import quote_value, suggestion
 from venturi.run import Run
 from venturi.run.connection import connect
+from venturi.workload.transfer_log import EndpointKind, LogCounts, LogFormat, TransferLogError, is_json, load_log
 
 __all__ = ["Trace", "TraceError", "read_trace"]
 
@@ -42,6 +43,7 @@ class Trace:
     """Columns of equal length, sorted by ``start_s``, then by row.
 
     ``source`` and ``destination`` are indices of ``names``. ``duration_s`` is NaN if unknown. ``row`` counts from 1.
+    ``log`` counts the records of a transfer log; None for other traces.
     """
 
     names: tuple[str, ...]
@@ -51,13 +53,41 @@ class Trace:
     size_bytes: npt.NDArray[np.int64]
     duration_s: npt.NDArray[np.float64]
     row: npt.NDArray[np.int64]
+    log: LogCounts | None = None
 
     def __len__(self) -> int:
         return len(self.start_s)
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of transfers from or to each name."""
+        ends = np.bincount(self.source, minlength=len(self.names)) + np.bincount(
+            self.destination, minlength=len(self.names)
+        )
+        ends -= np.bincount(self.source[self.source == self.destination], minlength=len(self.names))
+        return dict(zip(self.names, ends.tolist(), strict=True))
 
-def read_trace(path: Path, start_s: float | None, end_s: float | None, max_rows: int) -> Trace:
-    """Return the transfers of a run directory or a trace file that start within ``[begin_s, end_s)``.
+
+def read_trace(
+    path: Path,
+    start_s: float | None,
+    end_s: float | None,
+    max_rows: int,
+    *,
+    log_format: LogFormat | None = None,
+    endpoints: EndpointKind | None = None,
+) -> Trace:
+    """Return the transfers of a run directory, a trace file or a log that start within ``[start_s, end_s)``.
+
+    Parameters
+    ----------
+    path
+        Run directory, CSV or Parquet file, or JSON Lines of FTS or Rucio.
+    start_s, end_s
+        Part of the trace, in seconds of the trace: Unix time for logs.
+    max_rows
+        Largest number of transfers.
+    log_format, endpoints
+        Arguments of :func:`venturi.workload.transfer_log.load_log`.
 
     Raises
     ------
@@ -66,11 +96,13 @@ def read_trace(path: Path, start_s: float | None, end_s: float | None, max_rows:
     """
     with connect(threads=2) as connection:
         try:
-            _load(connection, path)
-            return _selected(connection, path, start_s, end_s, max_rows)
+            log = _load(connection, path, log_format, endpoints)
+            return _selected(connection, path, start_s, end_s, max_rows, log)
+        except TransferLogError as error:
+            raise TraceError(str(error)) from error
         except (duckdb.Error, RunError, OSError) as error:
             raise TraceError(
-                f"{path}: expected a run, or a trace in CSV or Parquet, found {_first_line(error)}; check the file"
+                f"{path}: expected a run, a trace in CSV or Parquet, or a log in JSON Lines, found {_first_line(error)}; check the file"
             ) from error
 
 
@@ -78,15 +110,19 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _load(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _load(
+    connection: duckdb.DuckDBPyConnection, path: Path, log_format: LogFormat | None, endpoints: EndpointKind | None
+) -> LogCounts | None:
     """Create the table ``written`` with the unchanged columns and ``row``."""
     if path.is_dir():
         columns = Run.open(path).query(_RUN_QUERY)
         connection.register("recorded", {name: np.asarray(values) for name, values in columns.items()})
         connection.execute("CREATE TEMP TABLE written AS SELECT *, row_number() OVER () AS row FROM recorded")
-        return
+        return None
     if not path.exists():
         raise TraceError(f"{path}: expected a run directory or a trace file, found no file; check the path")
+    if path.is_file() and path.suffix != ".parquet" and (log_format is not None or is_json(path)):
+        return load_log(connection, path, log_format, endpoints)
     # Read all columns as text, to find the line of an invalid value.
     read = (
         "read_parquet(?)"
@@ -104,6 +140,7 @@ def _load(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         f"CREATE TEMP TABLE written AS SELECT {selected}{optional}, row_number() OVER () AS row FROM {read}",
         [str(path)],
     )
+    return None
 
 
 _CHECKS = (
@@ -132,9 +169,15 @@ def _check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _selected(
-    connection: duckdb.DuckDBPyConnection, path: Path, start_s: float | None, end_s: float | None, max_rows: int
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    start_s: float | None,
+    end_s: float | None,
+    max_rows: int,
+    log: LogCounts | None,
 ) -> Trace:
-    _check(connection, path)
+    if log is None:
+        _check(connection, path)
     low, high = (-np.inf if start_s is None else start_s), (np.inf if end_s is None else end_s)
     connection.execute(
         "CREATE TEMP TABLE chosen AS SELECT * FROM written WHERE start_s::DOUBLE >= $low AND start_s::DOUBLE < $high",
@@ -160,4 +203,4 @@ def _selected(
         "FROM chosen JOIN names one ON one.name = source::VARCHAR JOIN names other ON other.name = destination::VARCHAR "
         "ORDER BY start_s::DOUBLE, row"
     ).fetchnumpy()
-    return Trace(names, **{name: np.asarray(values) for name, values in columns.items()})
+    return Trace(names, **{name: np.asarray(values) for name, values in columns.items()}, log=log)
