@@ -196,6 +196,27 @@ def living_processes(token):
     return found
 
 
+def children_of(pid):
+    """Return the PIDs of the children of a process. Threads and processes can exit meanwhile."""
+    found = []
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found
+    for task in tasks:
+        with suppress(OSError):
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def words_of(pid):
+    """Return the command line of a process; an empty list if it has exited."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
 def name_of(pid):
     """Return the kernel's name of a process, or "" if it has exited."""
     try:

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 
-from testkit import free_port, make_sshd_directory
+from testkit import children_of, free_port, make_sshd_directory, name_of
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
@@ -61,12 +61,9 @@ class Sshd:
         """Return the PIDs of the server processes of its connections."""
         found, queue = [], [self.process.pid]
         while queue:
-            pid = queue.pop()
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                children = [int(child) for child in task.read_text().split()]
-                servers = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text().startswith("sshd")]
-                found += servers
-                queue += servers
+            servers = [pid for pid in children_of(queue.pop()) if name_of(pid).startswith("sshd")]
+            found += servers
+            queue += servers
         return found
 
     def logins(self):
@@ -76,7 +73,8 @@ class Sshd:
     def cut(self):
         """Close all connections, as a broken network would."""
         for pid in self.sessions():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended with its parent
+                os.kill(pid, signal.SIGKILL)
 
     def freeze(self):
         """Stop all connections without closing them, as a network that drops all packets; return their PIDs."""

@@ -6,12 +6,23 @@ import signal
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sshkit import Sshd, needs_sshd, new_key, write_ssh_config
 
-from testkit import Gate, free_port, living_processes, needs_root, tiny_trials, wait_until, write_plan
+from testkit import (
+    Gate,
+    children_of,
+    free_port,
+    living_processes,
+    needs_root,
+    tiny_trials,
+    wait_until,
+    words_of,
+    write_plan,
+)
 from venturi.backend import HostsBackend, connection, host_testbed, run_controller, shell_client
 from venturi.backend.active_runs import DIRECTORY_VARIABLE
 from venturi.errors import BackendError, PlanError, ScenarioError
@@ -91,11 +102,9 @@ def execute(engine):
 
 def shell_pids(host):
     """Return the PIDs of the shells of a host that this process has started."""
-    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    children = [int(child) for task in tasks for child in task.read_text().split()]
     found = []
-    for pid in children:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    for pid in children_of(os.getpid()):
+        words = words_of(pid)
         if "shell" in words and any(f"-{host}-" in word for word in words):
             found.append(pid)
     return found
@@ -254,11 +263,8 @@ def test_a_silent_connection_is_replaced_after_the_old_agent_has_released_its_lo
         outcome, run = execute(run, on_progress=Once(3, freeze))
     finally:
         for pid in frozen:
-            with pytest.MonkeyPatch.context():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", 20, 0)
     findings = {finding.code: finding.evidence for finding in run.findings()}
     assert "silent" in findings["shell-lost"]
@@ -329,7 +335,8 @@ def test_a_repeatedly_lost_shell_ends_the_run(tmp_path, execute):
     def kill(progress):
         if progress.trials_done:
             for pid in shell_pids("a"):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has exited meanwhile
+                    os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(BackendError, match=r"a: .*signal 9.* loss 4 in a row without a finished trial\. .*resume"):
         execute(run, on_progress=kill)

@@ -3,11 +3,10 @@ import os
 import signal
 import stat
 import threading
-from pathlib import Path
 
 import pytest
 
-from testkit import Gate, call_of, living_processes, tiny_trials, transfer_step, write_plan
+from testkit import Gate, call_of, children_of, living_processes, tiny_trials, transfer_step, words_of, write_plan
 from venturi.backend import HostsBackend, RunProgress, find_engine, run_controller
 from venturi.errors import BackendError, PlanError
 from venturi.run import Run, RunWriter
@@ -45,16 +44,9 @@ def agent_script(path, engine, text):
     return script(path, f'[ "$1" = shell ] && exec {engine} "$@"\n{text}')
 
 
-def children_of(pid):
-    """Return the PIDs of the children of a process."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
 def agent_pids():
     """Return the PIDs of the agents that this process has started."""
-    children = children_of(os.getpid())
-    return [pid for pid in children if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"agent"]]
+    return [pid for pid in children_of(os.getpid()) if words_of(pid)[1:2] == ["agent"]]
 
 
 def agent_pid():

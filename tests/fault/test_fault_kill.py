@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import call_of, living_processes, name_of, tiny_trials, wait_until, write_plan
+from testkit import call_of, children_of, living_processes, name_of, tiny_trials, wait_until, words_of, write_plan
 from venturi.backend import HostsBackend, run_controller
 from venturi.errors import AgentExitedError
 from venturi.run import Run, RunWriter
@@ -37,14 +37,8 @@ def control(run, plan, scratch, engine, token):
 
 def agent_of(controller):
     """Return the PID of the agent of a controller, or None if it has none."""
-    try:
-        for task in Path(f"/proc/{controller}/task").glob("*/children"):
-            for child in task.read_text().split():
-                if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [b"agent"]:  # not the host shell
-                    return int(child)
-    except OSError:
-        pass
-    return None
+    agents = (child for child in children_of(controller) if words_of(child)[1:2] == ["agent"])  # not the host shell
+    return next(agents, None)
 
 
 def check(run, path):

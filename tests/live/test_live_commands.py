@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 from urllib.error import URLError
 
 import pytest
 
-from testkit import Gate, living_processes
+from testkit import Gate, living_processes, words_of
 
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
 TRIALS = 6
@@ -117,11 +116,7 @@ def start(tmp_path, engine, gate):
 def agent(token):
     """Return the PID of the agent of the run."""
     for pid in living_processes(token):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[1:2] == [b"agent"]:
+        if words_of(pid)[1:2] == ["agent"]:
             return pid
     return None
 

@@ -290,7 +290,7 @@ def test_only_two_movers_write_local_paths_as_file_urls():
 def test_a_download_or_a_single_file_is_started_without_a_shell():
     """The cost of ``sh`` is only paid if it has something to choose."""
     ends = {"source": "u", "source_host": "h", "source_port": 1, "destination": "/d", "bytes": 1}
-    for name in ("globus-url-copy", "xrdcp", "curl", "wget", "davix", "iperf3", "venturi"):
+    for name in ("globus-url-copy", "xrdcp", "curl", "wget", "davix", "venturi"):
         assert argv_of(call_with(BUILT_IN[name]), **ends)[0].startswith(name)
     local = {"source": "/s", "destination": "/d", "bytes": 1}
     for name in ("rsync", "rclone"):
