@@ -157,13 +157,12 @@ class _LineDisplay(_NoDisplay):
 
     def __init__(self) -> None:
         self._next_s = 0.0
-        self._last = ""
+        self._last = self._printed = ""
         self._seen: set[tuple[str, ...]] = set()
 
     def stop(self) -> None:
-        if self._last:
-            print_status(self._last)
-        self._last = ""
+        if self._last != self._printed:
+            self._print()
 
     def draw(self, now: Snapshot) -> None:
         from venturi.live.shown import terminal_line  # only a live view needs it
@@ -174,7 +173,11 @@ class _LineDisplay(_NoDisplay):
         if now_s >= self._next_s or topic not in self._seen:
             self._next_s = now_s + LINE_INTERVAL_S
             self._seen.add(topic)
-            self.stop()
+            self._print()
+
+    def _print(self) -> None:
+        print_status(self._last)
+        self._printed = self._last
 
 
 class _BarDisplay(_NoDisplay):

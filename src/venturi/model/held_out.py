@@ -165,4 +165,4 @@ def verdict(errors: HeldOutErrors, level: float = LEVEL) -> tuple[Holds, str]:
             "no",
             f"{found}; a correct model has so few with probability {chance:.2g}, the limit is {SIGNIFICANCE:g}",
         )
-    return "yes", f"{found}; a correct model has so few or fewer with probability {chance:.2g}"
+    return "yes", f"{found}; for a correct model, so few or fewer have a probability of {chance:.2g}"
