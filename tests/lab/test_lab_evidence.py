@@ -105,8 +105,9 @@ def test_both_ends_of_a_third_party_copy_are_measured_by_default(third_party):
     start_s, end_s = float(transfer["start_s"][0]), float(transfer["end_s"][0])
     # The client moves no bytes; the servers move all of them.
     assert "process.mover.user_s" in counters(run, "client")
-    assert growth(run, "source", "process.server.giver.read_call_bytes") >= SIZE_BYTES
-    assert growth(run, "sink", "process.server.taker.write_bytes") >= SIZE_BYTES
+    # A server process of one connection ends with the transfer; its bytes are counted once.
+    assert SIZE_BYTES <= growth(run, "source", "process.server.giver.read_call_bytes") < 1.1 * SIZE_BYTES
+    assert SIZE_BYTES <= growth(run, "sink", "process.server.taker.write_bytes") < 1.1 * SIZE_BYTES
     sockets = run.query(
         """SELECT host, sum(acked_bytes) AS acked, sum(received_bytes) AS received, count(ssthresh_bytes) AS thresholds,
                   count(reordering) AS reordering, count(sent_segments) AS segments

@@ -144,6 +144,15 @@ impl Sources {
         counters
     }
 
+    /// Read the processes again, so that their sums reach to the end of the run.
+    fn read_last(&mut self, now_ns: u64) -> SampledCounters {
+        let mut counters = SampledCounters::new();
+        if let Some(processes) = &mut self.processes {
+            processes.read_all(now_ns, &mut counters);
+        }
+        counters
+    }
+
     /// Return the reason for each counter that this host does not offer.
     fn missing(&self) -> BTreeMap<String, String> {
         let processes = self.processes.as_ref().map(ProcessGroups::missing);
@@ -210,16 +219,17 @@ fn keep_sampling(
     let mut timing = Punctuality::default();
     let mut due_ns = monotonic_ns();
     loop {
-        while monotonic_ns() < due_ns {
-            if stop.load(Ordering::Relaxed) {
-                return timing;
-            }
+        while monotonic_ns() < due_ns && !stop.load(Ordering::Relaxed) {
             sleep_until(due_ns.min(monotonic_ns() + MAX_SLEEP_NS));
         }
+        let now_ns = monotonic_ns();
         if stop.load(Ordering::Relaxed) {
+            let counters = sources.read_last(now_ns);
+            if !counters.is_empty() {
+                emit(SamplerMessage::Counters(now_ns, counters));
+            }
             return timing;
         }
-        let now_ns = monotonic_ns();
         let counters = sources.read(now_ns);
         timing.taken += 1;
         timing.late += u64::from(now_ns - due_ns > interval_ns / 2);

@@ -1,7 +1,9 @@
 //! CPU time, waiting time and bytes of the movers and of each server of this host.
 //!
-//! Values are sums over the readings and include exited processes. The time between the last
-//! reading of a process and its end is missing.
+//! Values are sums over the readings and include exited processes. When a process waits for a
+//! child, the kernel adds the child's CPU time and bytes to those of the process, so a group is
+//! complete if its processes wait for their children. Otherwise, the time between the last reading
+//! of a process and its end is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -45,18 +47,18 @@ pub(super) struct ProcessGroups {
 #[derive(Debug, Default)]
 struct Group {
     known: BTreeMap<u32, Process>,
+    /// Children that ended during the latest reading, by ancestor: the ancestor's next growth can include them.
+    late: BTreeMap<u32, Vec<Counts>>,
+    processes: usize,
     threads: usize,
     sums: Sums,
 }
 
 #[derive(Debug, Default)]
 struct Sums {
-    user_ticks: u64,
-    system_ticks: u64,
+    counts: Counts,
     disk_wait_ticks: u64,
     blocked_ns: u64,
-    /// None: unavailable for this kernel or user.
-    io: Option<[u64; 4]>,
     schedule: Option<Schedule>,
     busiest_thread_ns: u64,
 }
@@ -68,12 +70,20 @@ struct Schedule {
     wait_ns: u64,
 }
 
+/// Counts of a process and of the children that it has waited for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    user_ticks: u64,
+    system_ticks: u64,
+    /// None: unavailable for this kernel or user.
+    io: Option<[u64; 4]>,
+}
+
 /// The latest reading of a process.
 #[derive(Debug, Default)]
 struct Process {
-    start_ticks: u64,
     stat: Stat,
-    io: Option<[u64; 4]>,
+    counts: Counts,
     threads: BTreeMap<u32, Schedule>,
 }
 
@@ -81,7 +91,10 @@ struct Process {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     state: u8,
+    parent: u32,
+    /// CPU time in user mode, with that of children waited for.
     user_ticks: u64,
+    /// CPU time in kernel mode, with that of children waited for.
     system_ticks: u64,
     threads: usize,
     start_ticks: u64,
@@ -104,9 +117,13 @@ impl ProcessGroups {
 
     /// Add the counters of all groups, unless the latest reading was too expensive.
     pub(super) fn read_into(&mut self, now_ns: u64, counters: &mut SampledCounters) {
-        if now_ns < self.due_ns {
-            return;
+        if now_ns >= self.due_ns {
+            self.read_all(now_ns, counters);
         }
+    }
+
+    /// Add the counters of all groups.
+    pub(super) fn read_all(&mut self, now_ns: u64, counters: &mut SampledCounters) {
         let before_ns = thread_cpu_ns();
         let mut movers = processes::descendants([std::process::id()]).unwrap_or_default();
         movers.remove(&self.watchdog);
@@ -153,34 +170,44 @@ impl ProcessGroups {
 impl Group {
     /// Read all processes and add their progress to the sums.
     fn read(&mut self, pids: &BTreeSet<u32>, start_ticks: u64, interval_ns: u64) {
-        self.known.retain(|pid, _| pids.contains(pid));
-        self.threads = 0;
+        let readings: BTreeMap<u32, (Stat, Counts)> = pids
+            .iter()
+            .filter_map(|pid| {
+                let stat = stat_of(&format!("/proc/{pid}/stat"))?;
+                Some((*pid, (stat, Counts::new(&stat, io_of(*pid)))))
+            })
+            .collect();
+        let mut ended = self.take_ended(&readings);
+        let mut late = std::mem::take(&mut self.late);
+        (self.processes, self.threads) = (0, 0);
         let (mut busiest_ns, mut blocked) = (0, false);
-        for pid in pids {
-            let Some(stat) = stat_of(&format!("/proc/{pid}/stat")).filter(|stat| stat.is_alive())
-            else {
-                self.known.remove(pid);
-                continue;
-            };
-            self.threads += stat.threads;
-            let known = self.known.remove(pid);
-            let known = known.filter(|known| known.start_ticks == stat.start_ticks);
-            let is_older = known.is_none() && stat.start_ticks < start_ticks;
-            let mut process = known.unwrap_or_else(|| Process {
-                start_ticks: stat.start_ticks,
+        for (pid, (stat, now)) in &readings {
+            let is_older = !self.known.contains_key(pid) && stat.start_ticks < start_ticks;
+            let process = self.known.entry(*pid).or_default();
+            if is_older {
                 // Counts from before the first sample do not belong to the run.
-                stat: if is_older { stat } else { Stat::default() },
-                ..Process::default()
-            });
-            self.sums.add_stat(&process.stat, &stat);
-            process.stat = stat;
-            let io = io_of(*pid);
-            if let Some(now) = io {
-                let before = process.io.unwrap_or(if is_older { now } else { [0; 4] });
-                self.sums.add_io(&before, &now);
+                process.stat = *stat;
+                process.counts = *now;
             }
-            process.io = io;
-            let threads = threads_of(*pid, &stat);
+            let mut growth = now.since(&process.counts);
+            // The sums have the counts of children already. A process that ignores SIGCHLD does not get them.
+            for child in late.remove(pid).unwrap_or_default() {
+                growth = growth.without(&child).unwrap_or(growth);
+            }
+            for child in ended.remove(pid).unwrap_or_default() {
+                match growth.without(&child) {
+                    Some(own) => growth = own,
+                    None => self.late.entry(*pid).or_default().push(child),
+                }
+            }
+            self.sums.counts.add(&growth);
+            let waited_ticks = stat
+                .disk_wait_ticks
+                .saturating_sub(process.stat.disk_wait_ticks);
+            self.sums.disk_wait_ticks += waited_ticks;
+            process.stat = *stat;
+            process.counts = *now;
+            let threads = threads_of(*pid, stat);
             for (thread, is_blocked, now) in &threads {
                 blocked |= is_blocked;
                 let Some(now) = now else { continue };
@@ -196,10 +223,46 @@ impl Group {
                 .into_iter()
                 .filter_map(|(thread, _, now)| Some((thread, now?)))
                 .collect();
-            self.known.insert(*pid, process);
+            if stat.is_alive() {
+                self.processes += 1;
+                self.threads += stat.threads;
+            }
         }
         self.sums.busiest_thread_ns += busiest_ns;
         self.sums.blocked_ns += if blocked { interval_ns } else { 0 };
+    }
+
+    /// Remove the processes that have ended. Return their counts under the nearest ancestor that still runs.
+    fn take_ended(
+        &mut self,
+        readings: &BTreeMap<u32, (Stat, Counts)>,
+    ) -> BTreeMap<u32, Vec<Counts>> {
+        let runs = |pid: &u32, process: &Process| {
+            let now = readings.get(pid);
+            now.is_some_and(|(now, _)| now.start_ticks == process.stat.start_ticks)
+        };
+        let (running, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.known)
+            .into_iter()
+            .partition(|(pid, process)| runs(pid, process));
+        self.known = running;
+        let mut by_ancestor = BTreeMap::<u32, Vec<Counts>>::new();
+        for process in ended.values() {
+            let mut ancestor = process.stat.parent;
+            // A reused PID can make a circle, so the number of steps is limited.
+            for _ in 0..ended.len() {
+                let Some(next) = ended.get(&ancestor) else {
+                    break;
+                };
+                ancestor = next.stat.parent;
+            }
+            if self.known.contains_key(&ancestor) {
+                by_ancestor
+                    .entry(ancestor)
+                    .or_default()
+                    .push(process.counts);
+            }
+        }
+        by_ancestor
     }
 
     fn write_into(&self, prefix: &str, counts_waits: bool, counters: &mut SampledCounters) {
@@ -210,10 +273,10 @@ impl Group {
         let mut put = |key: &str, value: f64| {
             counters.insert(format!("{prefix}.{key}").into(), value);
         };
-        put("processes", self.known.len() as f64);
+        put("processes", self.processes as f64);
         put("threads", self.threads as f64);
-        put("user_s", seconds(sums.user_ticks));
-        put("system_s", seconds(sums.system_ticks));
+        put("user_s", seconds(sums.counts.user_ticks));
+        put("system_s", seconds(sums.counts.system_ticks));
         put("blocked_s", ns(sums.blocked_ns));
         if counts_waits {
             put("disk_wait_s", seconds(sums.disk_wait_ticks));
@@ -222,24 +285,55 @@ impl Group {
             put("run_wait_s", ns(schedule.wait_ns));
             put("busiest_thread_s", ns(sums.busiest_thread_ns));
         }
-        for ((_, key), value) in IO.iter().zip(sums.io.iter().flatten()) {
+        for ((_, key), value) in IO.iter().zip(sums.counts.io.iter().flatten()) {
             put(key, *value as f64);
         }
     }
 }
 
-impl Sums {
-    fn add_stat(&mut self, before: &Stat, now: &Stat) {
-        self.user_ticks += now.user_ticks.saturating_sub(before.user_ticks);
-        self.system_ticks += now.system_ticks.saturating_sub(before.system_ticks);
-        self.disk_wait_ticks += now.disk_wait_ticks.saturating_sub(before.disk_wait_ticks);
+impl Counts {
+    fn new(stat: &Stat, io: Option<[u64; 4]>) -> Self {
+        Self {
+            user_ticks: stat.user_ticks,
+            system_ticks: stat.system_ticks,
+            io,
+        }
     }
 
-    fn add_io(&mut self, before: &[u64; 4], now: &[u64; 4]) {
-        let sums = self.io.get_or_insert_default();
-        for ((sum, before), now) in sums.iter_mut().zip(before).zip(now) {
-            *sum += now.saturating_sub(*before);
+    fn since(&self, before: &Self) -> Self {
+        let io = self.io.map(|now| {
+            let before = before.io.unwrap_or_default();
+            std::array::from_fn(|index| now[index].saturating_sub(before[index]))
+        });
+        Self {
+            user_ticks: self.user_ticks.saturating_sub(before.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(before.system_ticks),
+            io,
         }
+    }
+
+    fn add(&mut self, growth: &Self) {
+        self.user_ticks += growth.user_ticks;
+        self.system_ticks += growth.system_ticks;
+        if let Some(growth) = growth.io {
+            let sums = self.io.get_or_insert_default();
+            sums.iter_mut()
+                .zip(growth)
+                .for_each(|(sum, now)| *sum += now);
+        }
+    }
+
+    /// Subtract the counts of a child. None: they are not included.
+    fn without(&self, child: &Self) -> Option<Self> {
+        let mut io = self.io;
+        for (now, child) in io.iter_mut().flatten().zip(child.io.iter().flatten()) {
+            *now = now.checked_sub(*child)?;
+        }
+        Some(Self {
+            user_ticks: self.user_ticks.checked_sub(child.user_ticks)?,
+            system_ticks: self.system_ticks.checked_sub(child.system_ticks)?,
+            io,
+        })
     }
 }
 
@@ -250,8 +344,9 @@ impl Stat {
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
-            user_ticks: number(14)?,
-            system_ticks: number(15)?,
+            parent: u32::try_from(number(4)?).ok()?,
+            user_ticks: number(14)? + number(16)?,
+            system_ticks: number(15)? + number(17)?,
             threads: usize::try_from(number(20)?).ok()?,
             start_ticks: number(22)?,
             disk_wait_ticks: number(42)?,
