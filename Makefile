@@ -53,12 +53,14 @@ bench: ## run the benchmarks of Venturi and of comparable programs
 	$(VENV)/python bench/sim.py
 	$(VENV)/python bench/mover.py
 
-docs: ## build the documentation as HTML in docs/_build and check its links and widths
+docs: ## build the documentation with its gallery in docs/_build and check links, widths and reports
 	@scripts/setup.sh docs
 	@rm -rf docs/_build # Sphinx keeps the pages of deleted files, and repeats no warning about an unchanged page
 	$(VENV)/python -m sphinx -W -q -b html docs docs/_build
+	$(VENV)/python docs/gallery/build.py docs/_build/gallery
 	$(VENV)/python scripts/check_site.py docs/_build
 	$(VENV)/python scripts/check_widths.py docs/_build
+	$(VENV)/python scripts/check_reports.py docs/_build/gallery
 	@echo "docs/_build/index.html"
 
 clean: ## delete generated files and .venv; keep runs

@@ -1,10 +1,15 @@
 """Sphinx configuration: MyST pages in the theme Furo, formulas as MathML; a page makes no request to another server."""
 
+import tomllib
+from pathlib import Path
+from typing import ClassVar
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from pygments.lexers.special import TextLexer
 from sphinx.addnodes import download_reference
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 from venturi import __version__
@@ -57,8 +62,26 @@ def depart_download(self: HTML5Translator, node: download_reference) -> None:
     HTML5Translator.depart_download_reference(self, node)
 
 
+class Gallery(SphinxDirective):
+    """List of the reports of docs/gallery/gallery.toml, each with a link to its page, which docs/gallery/build.py makes."""
+
+    option_spec: ClassVar = {}
+
+    def run(self) -> list[nodes.Node]:
+        """Return the list, with one item per report."""
+        path = Path(self.env.srcdir) / "gallery" / "gallery.toml"
+        self.env.note_dependency(str(path))
+        cards = nodes.bullet_list(classes=["gallery"])
+        for report in tomllib.loads(path.read_text(encoding="utf-8"))["report"]:
+            link = nodes.reference("", report["title"], refuri=f"gallery/{report['name']}.html")
+            text, _ = self.parse_inline(report["text"])
+            cards += nodes.list_item("", nodes.paragraph("", "", link), nodes.paragraph("", "", *text))
+        return [cards]
+
+
 def setup(app: Sphinx) -> None:
-    """Register the writers of formulas and of links to files, and CSV as plain text, which Pygments does not know."""
+    """Register the writers of formulas and of links to files, the gallery, and CSV as plain text."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.add_node(download_reference, override=True, html=(visit_download, depart_download))
+    app.add_directive("gallery", Gallery)
     app.add_lexer("csv", TextLexer)

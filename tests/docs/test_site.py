@@ -142,3 +142,35 @@ def test_the_table_of_studies_leaves_conditions_to_the_sections():
     for title, conditions in sections:
         assert re.search(r"; date: \d{4}-\d\d-\d\d(; machine: .+)?\.$", conditions), title
         assert ("; machine: " in conditions) == (not title.endswith(", simulated")), title
+
+
+@needs_programs("chromium")
+def test_the_check_of_reports_finds_wide_pages_requests_errors_and_a_missing_figure(tmp_path):
+    pytest.importorskip("playwright", reason="not installed: playwright")
+    pytest.importorskip("axe_playwright_python", reason="not installed: axe-playwright-python")
+    start = (
+        '<!doctype html><html lang="en"><head><title>A page</title></head><body style="margin: 0"><main><h1>{}</h1>'
+    )
+    figure = '<figure><svg role="img" aria-label="rates" viewBox="0 0 10 5" width="300"></svg></figure>'
+    bodies = {
+        "good": start.format("5 MB/s") + figure,
+        "wide": start.format("5 MB/s") + figure + '<div style="width: 900px">text</div>',
+        "loads": start.format("5 MB/s") + figure + '<img alt="a" src="missing.png">',
+        "raises": start.format("5 MB/s") + figure + "<script>missing()</script>",
+        "empty": start.format("Nothing"),
+        "pale": start.format("5 MB/s") + figure + '<p style="color: #ccc; background: #fff">text</p>',
+    }
+    for name, body in bodies.items():
+        (tmp_path / f"{name}.html").write_text(f"{body}</main></body></html>", encoding="utf-8")
+    done = check("check_reports.py", tmp_path)
+    assert done.returncode == 1, done.stderr
+    for expected in (
+        "wide.html: light: 900 px wide in a window of 400 px",
+        "loads.html: dark: request: ",
+        "raises.html: light: console: error: missing is not defined",
+        "empty.html: light: no figure",
+        "empty.html: light: the headline has no number",
+        "pale.html: dark: axe color-contrast",
+    ):
+        assert expected in done.stdout
+    assert "good.html" not in done.stdout

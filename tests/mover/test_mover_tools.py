@@ -274,6 +274,40 @@ def test_a_fetch_uses_only_the_configured_proxy(name, tmp_path, farm):
     assert (tmp_path / "x").read_bytes() == CONTENT == (tmp_path / "y").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["curl", "davix", "venturi"])
+def test_downloads_and_uploads_follow_redirections_to_another_server(name, farm, ends):
+    """The entry server of a site, as of dCache, redirects clients to a data server."""
+    source, destination = ends
+    requested = []
+
+    class Redirector(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            requested.append(self.command)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(307)
+            self.send_header("Location", farm.url("http", self.path))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        move(farm, name, f"{url}{source}", destination)
+        assert destination.read_bytes() == CONTENT
+        destination.unlink()
+        move(farm, name, source, f"{url}{destination}")
+        assert destination.read_bytes() == CONTENT
+        server.shutdown()
+    assert {"GET", "PUT"} <= set(requested)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

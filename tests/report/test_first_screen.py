@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import re
+import shutil
 import tomllib
 
 import numpy as np
@@ -11,6 +13,7 @@ from planted import planted_run, product
 from rich.console import Console
 from workload_samples import SAMPLES, TRACE
 
+from testkit import needs_programs
 from venturi import report
 from venturi.analysis import analyse
 from venturi.analysis.headline import MAX_WORDS
@@ -207,3 +210,33 @@ def test_bars_are_blocks_or_ascii_in_proportion_to_the_rate(analysis_of):
     console.print(report.terminal(analysis), markup=False)
     console.file.seek(0)
     assert "##########" in console.file.read()
+
+
+@needs_programs("chromium")
+def test_tables_of_the_page_are_sorted_with_keys_and_filtered_and_points_show_their_values(tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="not installed: playwright")
+    points = product(files=[1, 2, 5, 10, 20, 50], size_bytes=[10**5, 10**6, 10**7])
+    page = tmp_path / "report.html"
+    page.write_text(report.html(analyse(planted_run(tmp_path, points, scattered(0.02)))), encoding="utf-8")
+    with sync_api.sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        tab = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments).new_page()
+        tab.goto(page.as_uri())
+        tab.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        size = tab.locator("#points th", has_text="size")
+        sizes = tab.locator("#points tbody tr:visible td:nth-child(3)")
+        size.locator("button").focus()
+        for direction, expected in (
+            ("ascending", ["100 kB", "1 MB", "10 MB"]),
+            ("descending", ["10 MB", "1 MB", "100 kB"]),
+        ):
+            tab.keyboard.press("Enter")
+            assert size.get_attribute("aria-sort") == direction
+            assert list(dict.fromkeys(sizes.all_inner_texts())) == expected
+        tab.get_by_label("Filter rows: Points").fill("100 kb")
+        assert set(sizes.all_inner_texts()) == {"100 kB"}
+        assert "6 of 18 rows" in tab.get_by_role("status").all_inner_texts()
+        tab.evaluate("scrollTo(0, 0)")
+        box = tab.locator(".main-figure svg use").last.bounding_box()
+        tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert re.search(r"B/s.*: [\d.,]+\n.+: \d+", tab.locator(".main-figure .tip").inner_text())

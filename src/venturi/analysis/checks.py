@@ -311,9 +311,11 @@ def _nothing(e: Evidence) -> FindingSummary | None:
 def _failed(e: Evidence) -> FindingSummary | None:
     if not e.counts.transfers_failed or not e.counts.transfers_ok:
         return None
-    first = e.failures[0]
     percent = 100 * e.counts.transfers_failed / e.counts.transfers
-    reason = f"; most often: {first.outcome}{f', {first.error}' if first.error else ''} ({first.count:,} times)"
+    reason = "; the run has counts by route, without reasons"
+    if e.failures:
+        first = e.failures[0]
+        reason = f"; most often: {first.outcome}{f', {first.error}' if first.error else ''} ({first.count:,} times)"
     return FindingSummary(
         "transfers-failed", e.about.name,
         f"{e.counts.transfers_failed:,} of {plural(e.counts.transfers, 'transfer')} failed ({percent:.2g} %){reason}",

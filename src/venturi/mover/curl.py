@@ -66,7 +66,11 @@ _COSTS = (
 
 @dataclass(frozen=True, slots=True)
 class Curl:
-    """``curl`` without its configuration file; a status of 400 or more is a failure."""
+    """``curl`` without its configuration file; a status of 400 or more is a failure.
+
+    Downloads and uploads follow redirections, as from the entry server of a site to its data servers. ``curl`` does not send the
+    token to the other server.
+    """
 
     name: str = "curl"
     summary: str = "HTTP download, upload, or copy between two servers."
@@ -105,7 +109,7 @@ class Curl:
             argv: tuple[Argument, ...] = shell(script, "{source}", "{destination}")
         else:
             argv = (shell(script, "{source}", "{destination}", "{destination_host}"),
-                    *tool, "-o", "{destination}", "{source}")  # fmt: skip
+                    *tool, "-L", "-o", "{destination}", "{source}")  # fmt: skip
         return Call(self.name, dict(options), argv, ("sh", *self.requires), capture=True)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
@@ -130,8 +134,8 @@ def _script(tool: str, options: Mapping[str, OptionValue]) -> str:
     push = f'exec {tool} {_COPY}{streams} -H "Destination: $2" "$1"'
     third_party = pull if options["third_party"] == "pull" else push
     return (
-        f"case $1 in http*) case $2 in http*) {third_party};; esac; exec {tool} -o \"$2\" \"$1\";; esac;"
-        f' exec {tool} -o /dev/null -T "$1" "$2"'
+        f"case $1 in http*) case $2 in http*) {third_party};; esac; exec {tool} -L -o \"$2\" \"$1\";; esac;"
+        f' exec {tool} -L -o /dev/null -T "$1" "$2"'
     )  # fmt: skip
 
 

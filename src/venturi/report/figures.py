@@ -120,10 +120,9 @@ def _curve_picture(
     log = log_rates(axes, rates, scale)
     labels = []
     for curve, colour in zip(curves, series_colours(len(curves)), strict=True):
-        _draw_curve(axes, curve, colour, points, scale, floor=min(rates) / scale / 3 if log else 0.0)
-        labels.append(
-            (curve.x[-1], curve.y_bytes_per_s[-1] / scale, format_factors(curve.others, curve_factors), colour)
-        )
+        name = format_factors(curve.others, curve_factors)
+        _draw_curve(axes, curve, name, colour, points, scale, floor=min(rates) / scale / 3 if log else 0.0)
+        labels.append((curve.x[-1], curve.y_bytes_per_s[-1] / scale, name, colour))
     caption_axis(axes, f"{unit} per file")
     label_ends(figure, axes, labels)
     names = " and ".join(axis_label(name) for name in curve_factors)
@@ -150,7 +149,14 @@ def _curve_picture(
 
 
 def _draw_curve(
-    axes: Axes, curve: FittedCurves, colour: str, points: Mapping[int, PointResult], scale: float, *, floor: float
+    axes: Axes,
+    curve: FittedCurves,
+    name: str,
+    colour: str,
+    points: Mapping[int, PointResult],
+    scale: float,
+    *,
+    floor: float,
 ) -> None:
     x, y = np.array(curve.x), np.array(curve.y_bytes_per_s) / scale
     fit = curve.best
@@ -165,7 +171,9 @@ def _draw_curve(
         axes.plot(x, y, color=colour, linewidth=0.9, alpha=0.6, zorder=2)
     low, high = _bars([points[p] for p in curve.points], curve.error_bytes_per_s, y * scale, lambda p: p.interval)
     axes.errorbar(x, y, yerr=(low / scale, high / scale), fmt="none", ecolor=colour, elinewidth=0.9, zorder=3)
-    axes.plot(x, y, "o", color=colour, markersize=4.2, markeredgecolor=BACKGROUND, markeredgewidth=0.7, zorder=4)
+    axes.plot(
+        x, y, "o", color=colour, markersize=4.2, markeredgecolor=BACKGROUND, markeredgewidth=0.7, zorder=4, label=name
+    )
 
 
 def _is_band_narrow(fit: FitResult) -> bool:
@@ -223,11 +231,32 @@ def _load_picture(
         low, high = _bars(group, load.error_bytes_per_s, y * scale, lambda p: p.together_interval)
         axes.plot(x, y, color=colour, linewidth=1.2, zorder=2)
         axes.errorbar(x, y, yerr=(low / scale, high / scale), fmt="none", ecolor=colour, elinewidth=0.9, zorder=3)
-        axes.plot(x, y, "o", color=colour, markersize=4.2, markeredgecolor=BACKGROUND, markeredgewidth=0.7, zorder=4)
+        name = format_factors(load.others, curve_factors)
+        axes.plot(
+            x,
+            y,
+            "o",
+            color=colour,
+            markersize=4.2,
+            markeredgecolor=BACKGROUND,
+            markeredgewidth=0.7,
+            zorder=4,
+            label=name,
+        )
         if load.saturation is not None and load.saturation.outcome == "reached" and load.saturation.load is not None:
             at = load.files.index(int(load.saturation.load))
-            axes.plot(x[at], y[at], "o", markersize=9, fillstyle="none", color=colour, markeredgewidth=1.1, zorder=5)
-        labels.append((x[-1], y[-1], format_factors(load.others, curve_factors), colour))
+            axes.plot(
+                x[at],
+                y[at],
+                "o",
+                markersize=9,
+                fillstyle="none",
+                color=colour,
+                markeredgewidth=1.1,
+                zorder=5,
+                label=name,
+            )
+        labels.append((x[-1], y[-1], name, colour))
     caption_axis(axes, f"{unit} in total")
     label_ends(figure, axes, labels)
     of = f", {format_factors(kind, list(kind))}" if kind else ""

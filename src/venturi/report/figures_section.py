@@ -191,11 +191,13 @@ def _draw_series(axes: Axes, one: Series, x: Floats, scale: Scale, colour: str, 
         face = "none" if one.published else colour
         alpha = float(np.clip(60 / math.sqrt(len(x)), 0.06, 0.75)) if dense else 1.0
         (handle,) = axes.plot(x, y, "D" if one.published else "o", color=colour, markersize=4.2 if not dense else 2.2, alpha=alpha,
-                              markerfacecolor=face, markeredgewidth=0.9 if one.published else 0.0, rasterized=dense, zorder=4)  # fmt: skip
+                              markerfacecolor=face, markeredgewidth=0.9 if one.published else 0.0, rasterized=dense, zorder=4, label=one.name)  # fmt: skip
     elif one.style == "steps":
         (handle,) = axes.step(x, y, where="post", color=colour, linewidth=1.2, linestyle=line, zorder=3)
     else:
-        (handle,) = axes.plot(x, y, color=colour, linewidth=1.2, linestyle=line, zorder=3, **_marks(one, colour))
+        (handle,) = axes.plot(
+            x, y, color=colour, linewidth=1.2, linestyle=line, zorder=3, label=one.name, **_marks(one, colour)
+        )
     if one.low and one.high:
         _draw_interval(axes, one, x, y, scale, colour)
     return handle
@@ -214,8 +216,8 @@ def _draw_bars(axes: Axes, one: Series, x: Floats, y: Floats, colour: str, width
     """Draw bars, as outlines for published values. Missing values have no bar."""
     finite = np.isfinite(y)
     if one.published:
-        return axes.bar(x[finite], y[finite], width, facecolor="none", edgecolor=colour, linewidth=1.0, hatch="////", zorder=2)  # fmt: skip
-    return axes.bar(x[finite], y[finite], width, color=colour, linewidth=0, zorder=2)
+        return axes.bar(x[finite], y[finite], width, facecolor="none", edgecolor=colour, linewidth=1.0, hatch="////", zorder=2, label=one.name)  # fmt: skip
+    return axes.bar(x[finite], y[finite], width, color=colour, linewidth=0, zorder=2, label=one.name)
 
 
 def _draw_interval(axes: Axes, one: Series, x: Floats, y: Floats, scale: Scale, colour: str) -> None:

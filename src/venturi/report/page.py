@@ -1,4 +1,4 @@
-"""Self-contained HTML page without scripts or external references, for light, dark and print."""
+"""Self-contained HTML page without external references, for light, dark and print. Its script only adds convenience."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAX_RATIOS = 80
 def html(result: Analysis | RunComparison | Scenarios) -> str:
     """Return the page of a result.
 
-    The page contains its style, figures (SVG with text) and tables. Names and messages of the run are escaped.
+    The page contains its style and script, figures (SVG with text and a value for each point) and tables. Names and messages of the run are escaped.
 
     Examples
     --------
@@ -75,6 +75,7 @@ def environment() -> jinja2.Environment:
     environment.filters.update(filters)
     environment.globals.update(
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
+        script=Markup((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
         light=Markup(css_variables(dark=False)), dark=Markup(css_variables(dark=True)),
         format_factor_value=format_factor_value, format_factors=format_factors, format_rate_with_interval=format_rate_with_interval, format_rate_range=format_rate_range, triple=format_rate_triple,
     )  # fmt: skip
