@@ -37,7 +37,7 @@ from venturi.report.drawing import (
     sort_key,
 )  # fmt: skip
 from venturi.report.figures_lab import fixed_pictures, link_pictures
-from venturi.report.figures_section import section_pictures
+from venturi.report.figures_section import Floats, section_pictures
 from venturi.report.testbed_drawing import diagram_pictures
 from venturi.report.theme import ACCENT, BACKGROUND, BAND, GRID, MUTED, SECOND, series_colours, styled
 from venturi.stats import Interval
@@ -171,6 +171,11 @@ def _draw_curve(
         axes.plot(x, y, color=colour, linewidth=0.9, alpha=0.6, zorder=2)
     low, high = _bars([points[p] for p in curve.points], curve.error_bytes_per_s, y * scale, lambda p: p.interval)
     axes.errorbar(x, y, yerr=(low / scale, high / scale), fmt="none", ecolor=colour, elinewidth=0.9, zorder=3)
+    _draw_points(axes, x, y, name, colour)
+
+
+def _draw_points(axes: Axes, x: Floats, y: Floats, name: str, colour: str) -> None:
+    """Draw the points of a series; they show its name and their values on hover."""
     axes.plot(
         x, y, "o", color=colour, markersize=4.2, markeredgecolor=BACKGROUND, markeredgewidth=0.7, zorder=4, label=name
     )
@@ -232,17 +237,7 @@ def _load_picture(
         axes.plot(x, y, color=colour, linewidth=1.2, zorder=2)
         axes.errorbar(x, y, yerr=(low / scale, high / scale), fmt="none", ecolor=colour, elinewidth=0.9, zorder=3)
         name = format_factors(load.others, curve_factors)
-        axes.plot(
-            x,
-            y,
-            "o",
-            color=colour,
-            markersize=4.2,
-            markeredgecolor=BACKGROUND,
-            markeredgewidth=0.7,
-            zorder=4,
-            label=name,
-        )
+        _draw_points(axes, x, y, name, colour)
         if load.saturation is not None and load.saturation.outcome == "reached" and load.saturation.load is not None:
             at = load.files.index(int(load.saturation.load))
             axes.plot(

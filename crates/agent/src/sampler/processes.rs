@@ -1,9 +1,9 @@
 //! CPU time, waiting time and bytes of the movers and of each server of this host.
 //!
-//! Values are sums over the readings and include exited processes. When a process waits for a
-//! child, the kernel adds the child's CPU time and bytes to those of the process, so a group is
-//! complete if its processes wait for their children. Otherwise, the time between the last reading
-//! of a process and its end is missing.
+//! Values are sums over the readings and include exited processes. When a parent waits for a child,
+//! the kernel adds the child's CPU time and bytes to the counts of the parent. So the sums are
+//! complete if all parents in a group wait. Otherwise, the time between the last reading of a
+//! process and its end is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,9 +92,9 @@ struct Process {
 struct Stat {
     state: u8,
     parent: u32,
-    /// CPU time in user mode, with that of children waited for.
+    /// CPU time in user mode, including ended children.
     user_ticks: u64,
-    /// CPU time in kernel mode, with that of children waited for.
+    /// CPU time in kernel mode, including ended children.
     system_ticks: u64,
     threads: usize,
     start_ticks: u64,
@@ -184,10 +184,15 @@ impl Group {
         for (pid, (stat, now)) in &readings {
             let is_older = !self.known.contains_key(pid) && stat.start_ticks < start_ticks;
             let process = self.known.entry(*pid).or_default();
+            // A process that ends during the reading has no bytes any more; its latest ones remain valid.
+            let now = Counts {
+                io: now.io.or(process.counts.io),
+                ..*now
+            };
             if is_older {
                 // Counts from before the first sample do not belong to the run.
                 process.stat = *stat;
-                process.counts = *now;
+                process.counts = now;
             }
             let mut growth = now.since(&process.counts);
             // The sums have the counts of children already. A process that ignores SIGCHLD does not get them.
@@ -206,7 +211,7 @@ impl Group {
                 .saturating_sub(process.stat.disk_wait_ticks);
             self.sums.disk_wait_ticks += waited_ticks;
             process.stat = *stat;
-            process.counts = *now;
+            process.counts = now;
             let threads = threads_of(*pid, stat);
             for (thread, is_blocked, now) in &threads {
                 blocked |= is_blocked;
